@@ -79,7 +79,7 @@ def main() -> int:
                 problem = wrong(folder, given.rows)
                 failed = failed or problem is not None or max(above) > given.most
                 print(
-                    f"{query:9} {ranks} ranks: {' / '.join(f'{mib:.0f}' for mib in above)} MiB above ready,"
+                    f"{query:12} {ranks} ranks: {' / '.join(f'{mib:.0f}' for mib in above)} MiB above ready,"
                     f" {max(result['seconds'] for result in each):.1f} s{'; ' + problem if problem else ''}",
                     flush=True,
                 )

@@ -191,6 +191,8 @@ def run_queries(
     device = CpuDevice() if device is None else device
     flags = optimizations or pl.QueryOptFlags()
     alone = transport.nranks == 1
+    if alone and not device.is_cpu:
+        return _run_whole(apart, device, options, flags)
     try:
         asked = joined if isinstance(joined, Query) else read_query(joined, flags)
     except (pl.exceptions.PolarsError, UnsupportedPolarsError):
@@ -208,10 +210,7 @@ def run_queries(
         return None
     running = _start(asked, transport, optimizations, options, device, purpose, first_op=1, several=count)
     if isinstance(running, pl.LazyFrame):
-        return [
-            _outcome_of_whole(frame, device, options, whole)
-            for frame, whole in _collect_whole(apart, device, flags)
-        ]
+        return _run_whole(apart, device, options, flags)
     outcomes: list[QueryOutcome] = []
     executor = running.executor
     with contextlib.closing(executor):
@@ -222,18 +221,23 @@ def run_queries(
     return outcomes
 
 
-def _collect_whole(
-    queries: Sequence[pl.LazyFrame], device: ComputeDevice, optimizations: pl.QueryOptFlags
-) -> Iterator[tuple[pl.DataFrame, Measured]]:
+def _run_whole(
+    queries: Sequence[pl.LazyFrame],
+    device: ComputeDevice,
+    options: ExecutionOptions | None,
+    optimizations: pl.QueryOptFlags,
+) -> list[QueryOutcome]:
     """Let Polars, or the device, run queries as they are."""
     start = time.perf_counter()
     if device.is_cpu:
         frames = pl.collect_all(queries, engine="streaming", optimizations=optimizations)
     else:
         frames = [device.collect(query, optimizations) for query in queries]
-    seconds = time.perf_counter() - start
-    for frame in frames:
-        yield frame, Measured(frame.height, frame.estimated_size(), seconds / len(frames))
+    seconds = (time.perf_counter() - start) / max(1, len(frames))
+    return [
+        _outcome_of_whole(frame, device, options, Measured(frame.height, frame.estimated_size(), seconds))
+        for frame in frames
+    ]
 
 
 class Stop(Protocol):

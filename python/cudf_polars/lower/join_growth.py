@@ -2,34 +2,35 @@
 
 Tables that fit in memory may have a join that does not. How many rows it gives follows from how many values its keys
 have: of numbers and dates, footers bound them; of other keys, and where no side's keys are distinct, samples of the
-tables are counted. Of tables in text files, and of keys that are computed, nothing is known: they are taken to be
-foreign keys, whose rows find one partner each.
+tables are counted. Where nothing is known, of keys that are computed from several tables, say, each row is taken to
+find one partner, as those of foreign keys do.
 """
 
 from __future__ import annotations
 
 import datetime
-import functools
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import polars as pl
 
 from cudf_polars.lower.aggregates import decompose
 from cudf_polars.lower.column_bounds import column_range
-from cudf_polars.lower.estimates import AGGREGATED, FILTERED, GroupCount, row_width
-from cudf_polars.lower.footers import FooterError, Footers, read_row_groups
+from cudf_polars.lower.estimates import AGGREGATED, FILTERED, row_width
+from cudf_polars.lower.footers import Footers
+from cudf_polars.lower.key_samples import (
+    KeySample,
+    frequent_together,
+    sample_of_steps,
+    sample_of_table,
+)
 from cudf_polars.lower.node_properties import is_row_step
 from cudf_polars.lower.origins import origin_of, renamed
 from cudf_polars.lower.physical import Estimate
 from cudf_polars.lower.table_sizes import table_rows
-from cudf_polars.plan.cloud import is_remote
 from cudf_polars.plan.dag import Plan
-from cudf_polars.plan.expressions import Column, NamedExpr
-from cudf_polars.plan.file_versions import file_version
+from cudf_polars.plan.expressions import Column, Expr, NamedExpr
 from cudf_polars.plan.nodes import (
     DataFrameScan,
     Distinct,
@@ -54,11 +55,6 @@ _GROWS = 2.0
 _DENSE = 8.0
 """A column of numbers with at most so many possible values for each row is taken for one of distinct values, or for one
 whose values are all there. Those of hashes and of points in time lie further apart."""
-_SAMPLE_ROWS = 1 << 14
-"""Rows of each of the two samples of a table: the first, and some from its middle."""
-_FREQUENT = 0.01
-"""A key that so large a part of a sample has is counted by itself."""
-_CACHED_SAMPLES = 1_000
 
 
 def largest_growing_join(
@@ -94,13 +90,6 @@ def largest_growing_join(
     return max((nbytes for number, nbytes in growth.joins.items() if kept[number]), default=0.0)
 
 
-class _Rows(NamedTuple):
-    """Rows of a step, and of them those with a key that may have a partner."""
-
-    all: float
-    with_key: float
-
-
 @dataclass(frozen=True)
 class _Keys:
     """The keys of one side of a join.
@@ -121,25 +110,6 @@ class _Keys:
     most: float
     is_exact: bool
     bounds: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """The keys in two samples of a table.
-
-    Attributes
-    ----------
-    counts
-        The columns of the key, and how many rows of the samples have it (the last column).
-    with_key
-        The part of the rows in which no key is null.
-    groups
-        What the samples have in common.
-    """
-
-    counts: pl.DataFrame
-    with_key: float
-    groups: GroupCount
 
 
 class _Growth:
@@ -235,9 +205,11 @@ class _Growth:
         """Return about how many groups there are; that of the rows if nothing is known."""
         rows = self._rows[self._number(node.child)]
         keys = self._keys_of_groups(node, rows)
-        sample = None if keys.is_exact else self._sample(keys, nulls_equal=True)
-        groups = keys.most if sample is None else sample.groups.groups(rows)
-        return groups
+        sample = None
+        if not keys.is_exact:
+            exprs = [key.expr for key in node.keys]
+            sample = self._sample(node.child, exprs, keys, nulls_equal=True)
+        return keys.most if sample is None else sample.groups.groups(rows)
 
     def _keys_of_groups(self, node: GroupBy, rows: float) -> _Keys:
         names = [key.expr.name for key in node.keys if isinstance(key.expr, Column)]
@@ -264,32 +236,37 @@ class _Growth:
 
     def _matches(self, node: Join, left: float, right: float, worth: float) -> float:
         """Return how many pairs of rows have equal keys."""
-        pairs = [
-            (a.expr.name, b.expr.name)
-            for a, b in zip(node.left_on, node.right_on, strict=True)
-            if isinstance(a.expr, Column) and isinstance(b.expr, Column)
-        ]
-        if left * right <= worth or len(pairs) < len(node.left_on):
+        if left * right <= worth:
             return 0.0
-        names = [a for a, _ in pairs], [b for _, b in pairs]
-        if _are_distinct(node.left, names[0]) or _are_distinct(node.right, names[1]):
-            return 0.0
-        ours = self._keys(node.left, names[0], left)
-        theirs = self._keys(node.right, names[1], right)
-        overlap = _overlap(ours, theirs)
-        distinct = max((keys.most for keys in (ours, theirs) if keys.is_exact), default=1.0)
+        sides = []
+        for child, given, rows in ((node.left, node.left_on, left), (node.right, node.right_on, right)):
+            names = [key.expr.name for key in given if isinstance(key.expr, Column)]
+            if len(names) < len(given):
+                sides.append(_Keys(None, rows, is_exact=False))
+            elif _are_distinct(child, names):
+                return 0.0
+            else:
+                sides.append(self._keys(child, names, rows))
+        overlap = _overlap(*sides)
+        distinct = max((keys.most for keys in sides if keys.is_exact), default=1.0)
         if left * right * overlap / max(1.0, distinct) <= max(worth, _GROWS * max(left, right)):
             return 0.0
-        samples = [self._sample(keys, nulls_equal=node.nulls_equal) for keys in (ours, theirs)]
-        values, found = [], []
-        for keys, rows, sample in zip((ours, theirs), (left, right), samples, strict=True):
-            most, with_key = keys.most, rows
-            if sample is not None:
-                most = min(most, sample.groups.groups(rows))
-                with_key = rows * sample.with_key
-            values.append(most)
-            found.append(with_key)
-        return found[0] * found[1] * max(overlap / max(1.0, *values), _frequent_together(*samples))
+        samples = [
+            self._sample(child, [key.expr for key in given], keys, nulls_equal=node.nulls_equal)
+            for child, given, keys in zip(node.children, (node.left_on, node.right_on), sides, strict=True)
+        ]
+        most, found = [], []
+        for keys, rows, sample in zip(sides, (left, right), samples, strict=True):
+            if sample is None:
+                most.append(keys.most)
+                found.append(rows)
+            else:
+                kept = rows if sample.height is None else sample.height
+                most.append(min(keys.most, sample.groups.groups(kept)))
+                found.append(kept * sample.with_key)
+        ours, theirs = samples
+        together = 0.0 if ours is None or theirs is None else frequent_together(ours, theirs)
+        return found[0] * found[1] * max(overlap / max(1.0, *most), together)
 
     def _keys(self, node: Node, names: Sequence[str], rows: float) -> _Keys:
         """Return what is known of some columns of ``node``, which has so many rows, as far as footers tell."""
@@ -332,23 +309,37 @@ class _Growth:
         found = column_range(table.paths, table.cloud, column, self._footers)
         return None if found is None else _numbers(*found)
 
-    def _sample(self, keys: _Keys, *, nulls_equal: bool) -> _Sample | None:
-        """Count keys in samples of the table that they come from."""
+    def _sample(
+        self, node: Node, exprs: Sequence[Expr], keys: _Keys, *, nulls_equal: bool
+    ) -> KeySample | None:
+        """Count keys of ``node`` in samples of the table that they come from."""
+        start = _start_of(node)
+        if start is not None and not (keys.origins and _keeps_all(node) and _is_parquet_or_frame(start)):
+            return sample_of_steps(node, start, self._height(start), exprs, nulls_equal=nulls_equal)
         if keys.origins is None or len(keys.origins) > 1:
             return None
-        ((table, columns),) = keys.origins.items()
-        if isinstance(table, DataFrameScan):
-            frame = table.frame.select(columns)
-            parts = (
-                frame.head(_SAMPLE_ROWS),
-                frame.slice(max(_SAMPLE_ROWS, frame.height // 2), _SAMPLE_ROWS),
-            )
-            return _counted(*parts, nulls_equal=nulls_equal)
-        if table.kind != "parquet" or any(map(is_remote, table.paths)) or not table.paths:
-            return None
-        middle = table.paths[len(table.paths) // 2]
-        files = tuple((path, *file_version(path)) for path in (table.paths[0], middle))
-        return _sample_of_files(*files, columns=tuple(columns), nulls_equal=nulls_equal)
+        ((table, names),) = keys.origins.items()
+        return sample_of_table(table, names, nulls_equal=nulls_equal)
+
+
+def _start_of(node: Node) -> Scan | DataFrameScan | None:
+    """Return the table that ``node`` is made of row by row."""
+    while is_row_step(node):
+        (node,) = node.children
+    return node if isinstance(node, Scan | DataFrameScan) else None
+
+
+def _keeps_all(node: Node) -> bool:
+    """Whether row by row steps leave none of a table's rows out."""
+    while not isinstance(node, Scan | DataFrameScan):
+        if isinstance(node, Filter):
+            return False
+        (node,) = node.children
+    return isinstance(node, DataFrameScan) or (node.predicate is None and node.slice is None)
+
+
+def _is_parquet_or_frame(table: Scan | DataFrameScan) -> bool:
+    return isinstance(table, DataFrameScan) or table.kind == "parquet"
 
 
 def _are_distinct(node: Node, names: Sequence[str]) -> bool:
@@ -390,76 +381,3 @@ def _overlap(left: _Keys, right: _Keys) -> float:
     (low, high), (least, greatest) = left.bounds, right.bounds
     common = max(0, min(high, greatest) - max(low, least) + 1)
     return common / min(high - low + 1, greatest - least + 1)
-
-
-def _frequent_together(left: _Sample | None, right: _Sample | None) -> float:
-    """Return the part of the pairs of rows that have the same key of those that are frequent on both sides."""
-    if left is None or right is None:
-        return 0.0
-    ours, theirs = _frequent(left), _frequent(right)
-    keys = ours.columns[:-1]
-    theirs = theirs.rename(dict(zip(theirs.columns, ours.columns, strict=True)))
-    if ours.select(keys).schema != theirs.select(keys).schema:
-        return 0.0
-    both = ours.join(theirs, on=keys, how="inner", nulls_equal=True)
-    return float((both.to_series(-2) * both.to_series(-1)).sum())
-
-
-def _frequent(sample: _Sample) -> pl.DataFrame:
-    """Return the frequent keys with the part of the rows that each has."""
-    part = pl.last() / max(1.0, sample.groups.rows)
-    return sample.counts.filter(part >= _FREQUENT).with_columns(part)
-
-
-@functools.lru_cache(maxsize=_CACHED_SAMPLES)
-def _sample_of_files(
-    first: tuple[str | int, ...],
-    middle: tuple[str | int, ...],
-    *,
-    columns: tuple[str, ...],
-    nulls_equal: bool,
-) -> _Sample | None:
-    """Count keys in the first rows of a Parquet file, and in rows from the middle of another, or of the same."""
-    try:
-        starts = list(
-            itertools.accumulate((group.rows for group in read_row_groups(str(middle[0]))), initial=0)
-        )
-        # To skip rows inside of a row group takes as long as to read them.
-        start = starts[len(starts) // 2] if len(starts) > 2 else starts[-1] // 2
-        if first == middle:
-            start = max(_SAMPLE_ROWS, start)
-        # One by one: what Polars runs together reads a file that is in both as a whole.
-        parts = [
-            pl.scan_parquet(str(path), glob=False, hive_partitioning=False)
-            .slice(offset, _SAMPLE_ROWS)
-            .select(columns)
-            .collect(engine="streaming")
-            for (path, *_), offset in ((first, 0), (middle, start))
-        ]
-        return _counted(*parts, nulls_equal=nulls_equal)
-    except (FooterError, pl.exceptions.PolarsError, OSError):
-        return None  # columns that come from paths, say
-
-
-def _counted(first: pl.DataFrame, second: pl.DataFrame, *, nulls_equal: bool) -> _Sample:
-    keys = [f"{i}" for i in range(first.width)]
-    parts = [part.rename(dict(zip(part.columns, keys, strict=True))) for part in (first, second)]
-    rows = pl.concat([part.with_columns(first=pl.lit(number == 0)) for number, part in enumerate(parts)])
-    known = rows if nulls_equal else rows.drop_nulls(keys)
-    groups = known.group_by(keys).agg(
-        pl.col("first").any().alias("in_first"),
-        pl.col("first").not_().any().alias("in_second"),
-        pl.len().alias("rows"),
-    )
-    times = groups.get_column("rows")
-    return _Sample(
-        groups.select(*keys, "rows"),
-        known.height / max(1, rows.height),
-        GroupCount(
-            float(known.height),
-            float(groups.get_column("in_first").sum()),
-            float(groups.get_column("in_second").sum()),
-            float(groups.height),
-            *(float((times == n).sum()) for n in (1, 2, 3)),
-        ),
-    )

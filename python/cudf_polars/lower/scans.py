@@ -36,6 +36,7 @@ __all__ = [
     "lower_frame_scan",
     "lower_python_scan",
     "lower_scan",
+    "on_files",
     "pipeline_parts",
     "read_everywhere",
     "sample_pipeline",
@@ -212,7 +213,7 @@ def _row_part(node: Scan, share: RowShare, heights: Sequence[int]) -> Scan | Non
     if not share.rows:
         return None
     whole = share.offset == 0 and share.rows == sum(heights[share.files.start : share.files.stop])
-    part = _on_files(node, share.files)
+    part = on_files(node, share.files)
     return replace(
         part,
         slice=None if whole else (share.offset, share.rows),
@@ -222,7 +223,7 @@ def _row_part(node: Scan, share: RowShare, heights: Sequence[int]) -> Scan | Non
     )
 
 
-def _on_files(node: Scan, files: range) -> Scan:
+def on_files(node: Scan, files: range) -> Scan:
     """Return ``node`` over a contiguous part of its files."""
     if len(files) == len(node.paths):
         return node
@@ -244,7 +245,7 @@ def _scan_by_file(ctx: Context, node: Scan, why: str) -> Stream:
         return _scan_by_one_rank(ctx, node, why, rows)
     whole = with_file_schema(node)
     shares = split_files(sizes, ctx.builder.settings.nranks)
-    parts = [_on_files(whole, s.files) if s.files else None for s in shares]
+    parts = [on_files(whole, s.files) if s.files else None for s in shares]
     if not all(starts_with_columns(part) for part in parts if part is not None):
         return _scan_by_one_rank(ctx, node, "its files have other columns", rows)
     if node.slice is None and node.row_index is None:

@@ -18,7 +18,7 @@ HEIGHTS = [0, 10, 3, 10, 1]
 @pytest.fixture(autouse=True)
 def few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank alone reads few rows: here several do."""
-    monkeypatch.setattr(scans, "_SMALL_FILES", 0.0)
+    monkeypatch.setattr(scans, "SMALL_FILES", 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from execute.local_transport import run_ranks
 
 from cudf_polars.engine.spmd import SPMDEngine
-from cudf_polars.execute import read_ahead, run
+from cudf_polars.execute import read_ahead, whole_queries
 from cudf_polars.execute.read_ahead import VARIABLES, PrefetchBudget, prefetch_within, stores_may_be_read
 from cudf_polars.execute.run import run_query
 from cudf_polars.plan.read import UnsupportedPolarsError
@@ -89,7 +89,7 @@ def test_so_does_one_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> Non
     def unreadable(*_: object, **__: object) -> None:
         raise UnsupportedPolarsError("a step of a later Polars")
 
-    monkeypatch.setattr(run, "read_plan", unreadable)
+    monkeypatch.setattr(whole_queries, "read_plan", unreadable)
     with SPMDEngine() as engine:
         assert pl.LazyFrame({"a": [1]}).collect(engine=engine).height == 1
     assert read_ahead._stores_read

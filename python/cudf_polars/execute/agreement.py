@@ -7,8 +7,8 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import polars as pl
 from cudf_polars.execute.errors import QueryMismatchError
 from cudf_polars.execute.streams import conform
 from cudf_polars.lower.footers import FooterError, Footers
+from cudf_polars.lower.join_growth import GrowingJoin
 from cudf_polars.lower.physical import Estimate
 from cudf_polars.lower.table_sizes import own_frames
 from cudf_polars.plan.cloud import is_remote, shown_path
@@ -45,11 +46,14 @@ class Agreement:
         By number of the node, rows and bytes of the plan's in-memory frames over all ranks.
     equal_frames
         Columns and rows of in-memory frames that are the same on every rank, as text for a warning.
+    joins
+        By number of the node, the joins that give several times the rows of their sides, as a rank estimates.
     """
 
     plan: Plan
     frame_sizes: dict[int, Estimate]
     equal_frames: tuple[str, ...]
+    joins: dict[int, GrowingJoin]
 
 
 def agree_on_purpose(purpose: str, allgather: AllGather, *, holds: bool = True) -> bool:
@@ -91,6 +95,7 @@ def agree_on_query(
     footers: Footers,
     read_apart: Callable[[], Plan] | None = None,
     *,
+    find_joins: Callable[[Plan], Mapping[int, GrowingJoin]] = lambda _: {},
     purpose: str = "collect",
 ) -> Agreement:
     """Check that all ranks run the same query over the same files, for the same purpose.
@@ -103,6 +108,8 @@ def agree_on_query(
         Reads the query again, without sub-plans that several of its parts share. Of a query that was unpickled, Polars
         finds equal sub-plans with series in them now and then only, so ranks with the same query may have other
         sub-plans shared. Then all ranks read it again.
+    find_joins
+        Estimates which joins of a plan grow. What ranks find may differ: in-memory frames do.
     purpose
         The method that the user called: what the ranks do behind the query depends on it.
 
@@ -123,12 +130,13 @@ def agree_on_query(
             (size.rows, size.nbytes, _sample_digest(frame))
             for size, frame in zip(own.values(), frames, strict=True)
         ],
+        "joins": {number: asdict(join) for number, join in find_joins(plan).items()},
     }
     views = [json.loads(value) for value in allgather(json.dumps(mine).encode())]
     _check_purposes(views)
     differ = any(view["query"] != views[0]["query"] for view in views)
     if differ and read_apart is not None and all(view["again"] for view in views):
-        return agree_on_query(read_apart(), allgather, footers, purpose=purpose)
+        return agree_on_query(read_apart(), allgather, footers, find_joins=find_joins, purpose=purpose)
     for key in ("query", "files"):
         if any(view[key] != views[0][key] for view in views):
             text = dump(plan) if key == "query" else "\n".join(f"{p}: {d}" for p, d in files)
@@ -145,7 +153,17 @@ def agree_on_query(
             for frame, each in zip(frames, sizes, strict=True)
             if frame.height and all(s == each[0] for s in each)
         ),
+        _largest_joins(view["joins"] for view in views),
     )
+
+
+def _largest_joins(views: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[int, GrowingJoin]:
+    """Return, of each join that a rank expects to grow, the most that one of them expects."""
+    joins: dict[int, GrowingJoin] = {}
+    for view in views:
+        for number, join in ((int(key), GrowingJoin(**value)) for key, value in view.items()):
+            joins[number] = max(joins.get(number, join), join, key=lambda each: each.nbytes)
+    return joins
 
 
 def agree_on_end(

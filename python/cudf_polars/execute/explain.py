@@ -13,14 +13,15 @@ from cudf_polars.execute.bloom_filter import BloomFilter
 from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.measured import Size
 from cudf_polars.execute.options import ExecutionOptions
+from cudf_polars.execute.whole_queries import joins_that_grow
 from cudf_polars.lower.explain import explain_physical, explain_whole
 from cudf_polars.lower.findings import KeyLimit, KeyShare, LookupKey
 from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.key_ranges import find_key_ranges
-from cudf_polars.lower.physical import Estimate, Materialize
+from cudf_polars.lower.physical import Materialize
 from cudf_polars.lower.planner import AdaptivePlanner
+from cudf_polars.lower.table_sizes import own_frames
 from cudf_polars.lower.text_cuts import nominal_cuts
-from cudf_polars.plan.nodes import DataFrameScan
 from cudf_polars.plan.read import read_plan
 
 __all__ = ["explain_query"]
@@ -74,18 +75,16 @@ def explain_query(
 
     options = ExecutionOptions() if options is None else options
     plan = read_plan(lf, pl.QueryOptFlags() if optimizations is None else optimizations)
-    sizes = {
-        number: Estimate(float(node.frame.height), float(node.frame.estimated_size())).scaled(nranks)
-        for number, node in enumerate(plan.nodes)
-        if isinstance(node, DataFrameScan)
-    }
+    sizes = {number: size.scaled(nranks) for number, size in own_frames(plan).items()}
     footers = FileFooters()
+    joins = joins_that_grow(plan, options, nranks, footers, is_streamed=False)
     planner = AdaptivePlanner(
         replace(options.settings(nranks), sample_least=math.inf),
         _Estimates(),
         footers=footers,
         text_cuts=functools.partial(nominal_cuts, nranks=nranks),
         key_ranges=find_key_ranges(plan, footers, nranks),
+        joined_rows={number: join.rows for number, join in joins.items()},
     )
     text = explain_physical(planner.plan(plan, sizes))
     if planner.fallbacks:

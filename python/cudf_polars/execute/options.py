@@ -236,6 +236,11 @@ class ExecutionOptions:
         return self.target_partition_size or self.memory / _MEMORY_OF_TABLE
 
     @property
+    def shared_bytes(self) -> int:
+        """Bytes of a join's result that ranks rather share than make, each of them or one of them, by themselves."""
+        return self.broadcast_limit or _BROADCAST_LIMIT
+
+    @property
     def chunk_bytes(self) -> int:
         """Bytes of rows that a step over any rows takes at a time, where rows are worked on in partitions."""
         return self._of_memory(_CHUNK)

@@ -29,6 +29,7 @@ from cudf_polars.execute.text_agreement import agree_on_text_cuts
 from cudf_polars.execute.transport import Transport
 from cudf_polars.execute.whole_queries import (
     check_names,
+    joins_that_grow,
     partition_plan,
     read_sources,
     read_unless_whole,
@@ -525,26 +526,30 @@ def _start(
             check_own_frames(asked.plan.root)
     plan = asked.plan
     ops = itertools.count(first_op)
+    nranks = transport.nranks
     agreement = agree_on_query(
         plan,
         lambda mine: transport.allgather_bytes(mine, op=next(ops)),
         footers,
         asked.read_apart,
+        find_joins=lambda each: joins_that_grow(each, options, nranks, footers, is_streamed=is_streamed),
         purpose=purpose,
     )
+    split = partition_plan(
+        agreement.plan,
+        agreement.frame_sizes,
+        agreement.joins,
+        options,
+        nranks,
+        footers,
+        on_cpu=device.is_cpu,
+    )
+    assert split is not None, "there are footers"
     executor = Executor(
         transport,
         optimizations=optimizations_of_fragments(optimizations, plan),
         device=device,
-        plan=partition_plan(
-            agreement.plan,
-            agreement.frame_sizes,
-            options,
-            transport.nranks,
-            footers,
-            is_streamed=is_streamed,
-            on_cpu=device.is_cpu,
-        ),
+        plan=split,
         first_op=next(ops),
     )
     with _closed_if_it_fails(executor):
@@ -584,6 +589,7 @@ def _plan_together(
         footers=footers,
         text_cuts=text_cuts,
         key_ranges=key_ranges,
+        joined_rows={number: join.rows for number, join in agreement.joins.items()},
     )
     roots: Iterable[Stream]
     if several is None:

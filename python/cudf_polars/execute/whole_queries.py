@@ -17,7 +17,7 @@ from cudf_polars.execute.partitions import PartitionPlan
 from cudf_polars.execute.queries import Query, read_query
 from cudf_polars.execute.read_ahead import stores_may_be_read
 from cudf_polars.lower.footers import FileFooters, Footers
-from cudf_polars.lower.join_growth import largest_growing_join
+from cudf_polars.lower.join_growth import GrowingJoin, growing_joins
 from cudf_polars.lower.physical import Estimate
 from cudf_polars.lower.table_sizes import largest_frame, largest_table, own_frames
 from cudf_polars.plan.cloud import is_remote
@@ -27,7 +27,14 @@ from cudf_polars.plan.nodes import Scan
 from cudf_polars.plan.read import UnsupportedPolarsError, read_plan
 from cudf_polars.plan.rebuild import to_lazyframe
 
-__all__ = ["check_names", "partition_plan", "read_sources", "read_unless_whole", "whole_query"]
+__all__ = [
+    "check_names",
+    "joins_that_grow",
+    "partition_plan",
+    "read_sources",
+    "read_unless_whole",
+    "whole_query",
+]
 
 _OWN_NAMES = "__rr_"
 """How the names of columns begin that steps of a query add for themselves."""
@@ -51,7 +58,13 @@ def read_unless_whole(
     if not options.may_partition:
         return None
     try:
-        if _is_small(query, optimizations, options, is_streamed=is_streamed):
+        # Without what rebuilding needs, a plan is read in two thirds of the time; and Polars counts the rows of files
+        # in less time than it takes to read their footers.
+        plan = (
+            query.plan if isinstance(query, Query) else read_plan(query, optimizations, to_be_rebuilt=False)
+        )
+        _tell_of_stores(plan)
+        if _is_small(plan, options, None, is_streamed=is_streamed):
             return None
         asked = query if isinstance(query, Query) else read_query(query, optimizations)
     except (pl.exceptions.PolarsError, UnsupportedPolarsError):
@@ -59,10 +72,9 @@ def read_unless_whole(
         return None  # Polars runs it, or says what is wrong
     plan = asked.plan
     read_sources(plan, footers)
-    if _own_name(plan) is not None:
+    if _own_name(plan) is not None or _is_small(plan, options, footers, is_streamed=is_streamed):
         return None
-    split = partition_plan(plan, own_frames(plan), options, 1, footers, is_streamed=is_streamed)
-    return None if split.count == 1 else asked
+    return asked
 
 
 def whole_query(query: pl.LazyFrame | Query) -> pl.LazyFrame:
@@ -73,63 +85,58 @@ def whole_query(query: pl.LazyFrame | Query) -> pl.LazyFrame:
 def partition_plan(
     plan: Plan,
     frames: Mapping[int, Estimate],
+    joins: Mapping[int, GrowingJoin],
     options: ExecutionOptions,
     nranks: int,
-    footers: Footers,
+    footers: Footers | None,
     *,
-    is_streamed: bool,
     on_cpu: bool = True,
-) -> PartitionPlan:
-    """Return how each rank splits its rows.
+) -> PartitionPlan | None:
+    """Return how each rank splits its rows; ``None`` if that cannot be said without footers.
 
     Parameters
     ----------
     frames
         By number of the node, rows and bytes of in-memory frames over all ranks.
+    joins
+        The joins that grow, likewise.
+    """
+    frame = largest_frame(frames.values())
+    kept = max((join.nbytes for join in joins.values() if join.is_kept), default=0.0)
+    nbytes = max(largest_table(plan, footers), frame.nbytes, kept)
+    if not math.isfinite(nbytes):
+        return None
+    return options.plan_of(nbytes, nranks, frame_rows=frame.rows, on_cpu=on_cpu)
+
+
+def joins_that_grow(
+    plan: Plan, options: ExecutionOptions, nranks: int, footers: Footers, *, is_streamed: bool
+) -> dict[int, GrowingJoin]:
+    """Return, by number of the node, what is expected of joins whose rows ranks had rather share.
+
+    In-memory frames of other ranks are taken to be like those of this one.
+
+    Parameters
+    ----------
     is_streamed
         Whether the rows of the query are written while they are made, not kept.
     """
-    rows, nbytes = _largest(plan, frames, options, nranks, footers, is_streamed=is_streamed)
-    return options.plan_of(nbytes, nranks, frame_rows=rows, on_cpu=on_cpu)
+    frames = {number: own.scaled(nranks) for number, own in own_frames(plan).items()}
+    worth = min(options.whole_bytes * nranks, options.shared_bytes)
+    return growing_joins(plan, footers, frames, worth, is_streamed=is_streamed, groups_at_once=GROUPS_AT_ONCE)
 
 
-def _largest(
-    plan: Plan,
-    frames: Mapping[int, Estimate],
-    options: ExecutionOptions,
-    nranks: int,
-    footers: Footers | None,
-    *,
-    is_streamed: bool,
-) -> tuple[float, float]:
-    """Return the rows of the longest in-memory frame, and the bytes of the largest table or result of a join."""
-    frame = largest_frame(frames.values())
-    nbytes = max(largest_table(plan, footers), frame.nbytes)
-    if nranks == 1 and nbytes < math.inf:
-        joined = largest_growing_join(
-            plan,
-            footers,
-            frames,
-            options.whole_bytes,
-            is_streamed=is_streamed,
-            groups_at_once=GROUPS_AT_ONCE,
-        )
-        nbytes = max(nbytes, joined)
-    return frame.rows, nbytes
-
-
-def _is_small(
-    query: pl.LazyFrame | Query,
-    optimizations: pl.QueryOptFlags,
-    options: ExecutionOptions,
-    *,
-    is_streamed: bool,
-) -> bool:
-    """Whether what a query reads and joins fits one rank's memory, without its footers."""
-    asked = query if isinstance(query, Query) else Query(read_plan(query, optimizations, to_be_rebuilt=False))
-    _tell_of_stores(asked.plan)
-    rows, nbytes = _largest(asked.plan, own_frames(asked.plan), options, 1, None, is_streamed=is_streamed)
-    return nbytes < math.inf and options.plan_of(nbytes, 1, frame_rows=rows).count == 1
+def _is_small(plan: Plan, options: ExecutionOptions, footers: Footers | None, *, is_streamed: bool) -> bool:
+    """Whether what a query reads and joins fits one rank's memory."""
+    frames = own_frames(plan)
+    split = partition_plan(plan, frames, {}, options, 1, footers)
+    if split is None or split.count > 1:
+        return False
+    worth = options.whole_bytes
+    joins = growing_joins(
+        plan, footers, frames, worth, is_streamed=is_streamed, groups_at_once=GROUPS_AT_ONCE
+    )
+    return not any(join.is_kept for join in joins.values())
 
 
 def check_names(plan: Plan) -> None:

@@ -53,6 +53,8 @@ class Context:
         By number of the node, which scans are split by values of a column.
     lower_node
         Turns one node into a stream (:mod:`cudf_polars.lower.planner`).
+    joined_rows
+        How many rows joins give that have several times those of their sides, as estimated.
     streams
         Those that several nodes read.
     left_out
@@ -68,6 +70,7 @@ class Context:
     text_cuts: TextCutsOf
     key_ranges: Mapping[int, KeyRange]
     lower_node: Operator
+    joined_rows: dict[Node, float]
     streams: dict[Node, Stream] = field(default_factory=dict)
     left_out: dict[Node, Callable[[Stream], Stream]] = field(default_factory=dict)
     group_counts: dict[tuple[Node, tuple[Expr, ...]], GroupCount | None] = field(default_factory=dict)
@@ -87,6 +90,11 @@ class Context:
         (child,) = groups.children
         leave_out = self.left_out.get(groups)
         return self.lower(child) if leave_out is None else leave_out(self.lower(child))
+
+    def stands_for(self, copy: Node, node: Node) -> None:
+        """Take a copy of a join to give as many rows as that."""
+        if node in self.joined_rows:
+            self.joined_rows[copy] = self.joined_rows[node]
 
     def key_range(self, node: Node) -> KeyRange | None:
         """Return how a scan is split by values of a column, if it is."""

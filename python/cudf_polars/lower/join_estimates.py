@@ -43,7 +43,7 @@ def expected_rows(ctx: Context, node: Join, left: Estimate, right: Estimate) -> 
     for side, here, there in (("left", left, right), ("right", right, left)):
         if here.counted:
             rows = min(rows, there.rows * _matched_part(ctx, node, side, here.rows))
-    return rows
+    return max(rows, min(ctx.joined_rows.get(node, 0.0), left.rows * right.rows))
 
 
 def _matched_part(ctx: Context, node: Join, side: str, rows: float) -> float:

@@ -48,7 +48,7 @@ from cudf_polars.plan.nodes import (
 )
 from cudf_polars.plan.properties import is_scalar
 
-__all__ = ["largest_growing_join"]
+__all__ = ["GrowingJoin", "growing_joins"]
 
 _GROWS = 2.0
 """A join that gives so many times the rows of its larger side grows."""
@@ -57,7 +57,25 @@ _DENSE = 8.0
 whose values are all there. Those of hashes and of points in time lie further apart."""
 
 
-def largest_growing_join(
+@dataclass(frozen=True)
+class GrowingJoin:
+    """A join that is expected to give several times the rows of its sides.
+
+    Attributes
+    ----------
+    rows, nbytes
+        What it gives.
+    is_kept
+        Whether all of it is kept by a step that follows; else rows are filtered or written while they are made, or
+        aggregated to few groups.
+    """
+
+    rows: float
+    nbytes: float
+    is_kept: bool
+
+
+def growing_joins(
     plan: Plan,
     footers: Footers | None,
     frames: Mapping[int, Estimate],
@@ -65,10 +83,8 @@ def largest_growing_join(
     *,
     is_streamed: bool,
     groups_at_once: float,
-) -> float:
-    """Return the bytes of the largest result of a join that has several times the rows of its sides, as estimated.
-
-    Results whose rows are not kept do not count: they are filtered or written, or aggregated to few groups.
+) -> dict[int, GrowingJoin]:
+    """Return, by number of the node, the joins that give several times the rows of their sides, as estimated.
 
     Parameters
     ----------
@@ -77,17 +93,20 @@ def largest_growing_join(
     frames
         Rows and bytes of in-memory frames, by the number of their nodes.
     worth
-        Results of fewer bytes do not matter: samples are not read for them.
+        Results of fewer bytes do not matter: they are left out, and samples are not read for them.
     is_streamed
         Whether the rows of the plan itself are written, not kept.
     groups_at_once
         Of how many groups Polars keeps no more than one result each while it aggregates rows.
     """
     if not any(isinstance(node, Join) for node in plan.nodes):
-        return 0.0
+        return {}
     growth = _Growth(plan, footers, frames, worth)
-    kept = growth.kept(is_streamed=is_streamed, groups_at_once=groups_at_once) if growth.joins else []
-    return max((nbytes for number, nbytes in growth.joins.items() if kept[number]), default=0.0)
+    found = {number: size for number, size in growth.joins.items() if size.nbytes > worth}
+    if not found:
+        return {}
+    kept = growth.kept(is_streamed=is_streamed, groups_at_once=groups_at_once)
+    return {number: GrowingJoin(size.rows, size.nbytes, kept[number]) for number, size in found.items()}
 
 
 @dataclass(frozen=True)
@@ -118,7 +137,7 @@ class _Growth:
     Attributes
     ----------
     joins
-        By number, the bytes that joins give which have several times the rows of their sides.
+        By number, what joins give that have several times the rows of their sides.
     """
 
     def __init__(
@@ -126,7 +145,7 @@ class _Growth:
     ) -> None:
         self._plan, self._footers, self._frames, self._worth = plan, footers, frames, worth
         self._rows: list[float] = []
-        self.joins: dict[int, float] = {}
+        self.joins: dict[int, Estimate] = {}
         for number, node in enumerate(plan.nodes):
             self._rows.append(self._rows_of(number, node))
 
@@ -231,12 +250,12 @@ class _Growth:
         if node.slice is not None and node.slice[0] >= 0:
             rows = min(rows, sum(node.slice))  # no more of them are made
         if rows >= _GROWS * max(left, right, 1.0):
-            self.joins[self._number(node)] = rows * width
+            self.joins[self._number(node)] = Estimate(rows, rows * width)
         return rows if node.slice is None else min(rows, node.slice[1])
 
     def _matches(self, node: Join, left: float, right: float, worth: float) -> float:
         """Return how many pairs of rows have equal keys."""
-        if left * right <= worth:
+        if left * right <= worth or node.validate != "m:m":
             return 0.0
         sides = []
         for child, given, rows in ((node.left, node.left_on, left), (node.right, node.right_on, right)):

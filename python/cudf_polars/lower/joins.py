@@ -59,6 +59,7 @@ def lower_join(ctx: Context, node: Node) -> Stream:
     demanded = ctx.ordered(node) or node.slice is not None
     order = node.maintain_order if demanded else "none"
     plain = replace(node, slice=None, maintain_order=order)
+    ctx.stands_for(plain, node)
     result = _join(ctx, plain, demanded=demanded)
     if isinstance(result, Local) and not ctx.properties.is_left_out(node):
         result.lookup_side = lookup_side(ctx, result)
@@ -88,15 +89,20 @@ def _join(ctx: Context, node: Join, *, demanded: bool) -> Stream:
     placed = _in_place(ctx, sides, copied)
     if placed is not None:
         return placed
+    shared = _is_to_be_shared(ctx, sides)
     if node.how == "asof" and ctx.builder.settings.partitions > 1:
         joined = _broadcast_if_small(ctx, sides, copied)
         joined = joined or lower_asof(ctx, node, sides.left, sides.right, ordered=demanded)
         if joined is not None:
             return joined
     if node.how in WITHOUT_EQUAL_KEYS:
+        if shared and node.maintain_order == "none" and copied:
+            _spread_one_side(ctx, sides, copied)
         return _broadcast_smaller(ctx, sides, copied)
     if not all(is_elementwise(key.expr) for key in (*node.left_on, *node.right_on)):
         return ctx.on_one_rank(node, [sides.left, sides.right], Gathered.NOT_ROWWISE_KEYS)
+    if shared:
+        return shuffled(ctx, sides)
     sides.stays = side_that_stays(ctx, sides)
     small, large = _by_size(ctx, sides)
     if small not in copied:
@@ -129,8 +135,10 @@ def _read_one_side_everywhere(ctx: Context, node: Join, copied: Sequence[str]) -
         stream = read_everywhere(ctx, small)
         if stream is None:
             continue
-        # Where both are small tables, so is the result: every rank has all of it, and later joins need no exchange.
-        other = read_everywhere(ctx, large) or ctx.lower(large)
+        # Where both are small tables, so mostly is the result: every rank has all of it, and later joins need no
+        # exchange.
+        other = None if node in ctx.joined_rows else read_everywhere(ctx, large)
+        other = other or ctx.lower(large)
         left, right = (stream, other) if side == "left" else (other, stream)
         return apply_join(ctx, node, left, right, partitioning_of(node, other, other_side(side)))
     return None
@@ -139,6 +147,8 @@ def _read_one_side_everywhere(ctx: Context, node: Join, copied: Sequence[str]) -
 def _in_place(ctx: Context, sides: Sides, copied: Sequence[str]) -> Stream | None:
     """Join without moving rows, if they already meet."""
     node, left, right = sides.node, sides.left, sides.right
+    if _is_to_be_shared(ctx, sides):
+        return None
     kinds = left.partitioning.distribution, right.partitioning.distribution
     if kinds == (Distribution.REPLICATED, Distribution.REPLICATED):
         return apply_join(ctx, node, left, right, REPLICATED)
@@ -155,6 +165,19 @@ def _in_place(ctx: Context, sides: Sides, copied: Sequence[str]) -> Stream | Non
     ):
         return apply_join(ctx, node, left, right, placement_of_join(node, left.partitioning))
     return None
+
+
+def _is_to_be_shared(ctx: Context, sides: Sides) -> bool:
+    """Whether a join grows whose sides are whole: the ranks, and partitions of theirs, rather have parts of it each."""
+    is_whole = ctx.builder.is_whole
+    return sides.node in ctx.joined_rows and is_whole(sides.left) and is_whole(sides.right)
+
+
+def _spread_one_side(ctx: Context, sides: Sides, copied: Sequence[str]) -> None:
+    """Send the rows of one side to all ranks, some to each: that with more rows if the other one may be copied."""
+    side = max(map(other_side, copied), key=lambda side: sides.get(side).estimate.rows)
+    rows = sides.get(side)
+    sides.put(side, ctx.builder.shuffle(rows, list(rows.schema)))
 
 
 def _meet(node: Join, left: Partitioning, right: Partitioning) -> bool:

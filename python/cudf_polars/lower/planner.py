@@ -51,6 +51,8 @@ class AdaptivePlanner:
         Says where a text file is cut.
     key_ranges
         By number of the node, which scans are split by values of a column.
+    joined_rows
+        By number of the node, how many rows joins give that have several times those of their sides, as estimated.
     """
 
     def __init__(
@@ -61,11 +63,13 @@ class AdaptivePlanner:
         footers: Footers,
         text_cuts: TextCutsOf,
         key_ranges: Mapping[int, KeyRange],
+        joined_rows: Mapping[int, float],
     ) -> None:
         self._builder = StreamBuilder(settings, findings)
         self._footers = footers
         self._text_cuts = text_cuts
         self._key_ranges = key_ranges
+        self._joined_rows = joined_rows
 
     @property
     def fallbacks(self) -> list[str]:
@@ -91,7 +95,13 @@ class AdaptivePlanner:
         """Yield the stream of each of these nodes of a plan. A caller may run one before it asks for the next."""
         properties = NodeProperties(plan, frame_sizes)
         ctx = Context(
-            self._builder, properties, self._footers, self._text_cuts, self._key_ranges, _lower_node
+            self._builder,
+            properties,
+            self._footers,
+            self._text_cuts,
+            self._key_ranges,
+            _lower_node,
+            {plan.nodes[number]: rows for number, rows in self._joined_rows.items()},
         )
         return map(ctx.lower, roots)
 

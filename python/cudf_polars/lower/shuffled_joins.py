@@ -81,6 +81,7 @@ def shuffled(ctx: Context, sides: Sides) -> Stream:
     numbered = replace(
         node, schema={**node.schema, **{name: pl.UInt64() for name in present}}, maintain_order="none"
     )
+    ctx.stands_for(numbered, node)
     joined = apply_join(ctx, numbered, sides.left, sides.right, ARBITRARY)
     return builder.select(builder.restore_order(joined, present), original)
 

@@ -14,7 +14,7 @@ import pytest
 
 from cudf_polars.lower.estimates import row_width
 from cudf_polars.lower.footers import FileFooters
-from cudf_polars.lower.join_growth import largest_growing_join
+from cudf_polars.lower.join_growth import growing_joins
 from cudf_polars.lower.table_sizes import own_frames
 from cudf_polars.plan.nodes import Join
 from cudf_polars.plan.read import read_plan
@@ -27,14 +27,12 @@ def growth(query: pl.LazyFrame, *, worth: float = 1e6, is_streamed: bool = False
     """Return the rows of the largest join of a query that grows, 0 if none does."""
     plan = read_plan(query, pl.QueryOptFlags(), to_be_rebuilt=False)
     found = [
-        largest_growing_join(
-            plan, footers, own_frames(plan), worth, is_streamed=is_streamed, groups_at_once=1000
-        )
+        growing_joins(plan, footers, own_frames(plan), worth, is_streamed=is_streamed, groups_at_once=1000)
         for footers in (None, FileFooters())
     ]
     assert found[0] == found[1]
     width = max(row_width(node.schema) for node in plan.nodes if isinstance(node, Join))
-    return found[0] / width
+    return max((join.nbytes for join in found[0].values() if join.is_kept), default=0.0) / width
 
 
 def frame(rows: int, name: str, key: Callable[[random.Random, int], Any], seed: int) -> pl.DataFrame:

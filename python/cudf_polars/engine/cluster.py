@@ -240,6 +240,10 @@ class ClusterEngine(StreamingEngine):
         self.last_query = _Report(answers[0][1])
         return [_whole(parts) for parts in zip(*(values for values, _ in answers), strict=True)]
 
+    def _explain(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> str:
+        packed = pack_query(lf, optimizations, self.nranks)
+        return cast("str", self._call("explain", [(query,) for query in packed])[0])
+
     def _open_batches(
         self, lf: pl.LazyFrame, optimizations: QueryOptFlags, *, chunk_size: int | None, maintain_order: bool
     ) -> BatchSource:

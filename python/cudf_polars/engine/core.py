@@ -163,6 +163,10 @@ class StreamingEngine(pl.Engine):
         return None
 
     @abstractmethod
+    def _explain(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> str:
+        """Return the physical plan of a query; called with the turn."""
+
+    @abstractmethod
     def _open_batches(
         self, lf: pl.LazyFrame, optimizations: QueryOptFlags, *, chunk_size: int | None, maintain_order: bool
     ) -> BatchSource:
@@ -211,6 +215,36 @@ class StreamingEngine(pl.Engine):
     def nranks(self) -> int:
         """Number of ranks."""
         return len(self._cluster_info)
+
+    def explain(
+        self, lf: pl.LazyFrame, *, physical: bool = True, optimizations: QueryOptFlags | None = None
+    ) -> str:
+        """Return how the engine would run a query, without running it.
+
+        Partitions, exchanges and filters are chosen by estimates; a run counts rows where these decide, and may choose
+        otherwise. After a run, ``engine.last_query.explain()`` has what its steps gave and cost. Where each rank runs
+        the script (SPMD), one rank may call this alone.
+
+        Parameters
+        ----------
+        lf
+            The query.
+        physical
+            Whether to return the engine's own plan; otherwise, the optimised plan of Polars that it is made from.
+        optimizations
+            Which optimisations Polars may make; all when ``None``.
+
+        Raises
+        ------
+        RuntimeError
+            If the engine was shut down.
+        polars.exceptions.PolarsError
+            If the query is wrong.
+        """
+        flags = pl.QueryOptFlags() if optimizations is None else optimizations
+        with self._turn(QueryCall("explain()")):
+            self._check_open("the engine")
+            return self._explain(lf, flags) if physical else lf.explain(optimizations=flags)
 
     def gather_cluster_info(self) -> list[ClusterInfo]:
         """Return where each rank runs, by rank.

@@ -29,6 +29,7 @@ from cudf_polars.engine.table_sinks import Refused, TablePlan, TableSink, TableW
 from cudf_polars.execute.agreement import agree_on_purpose
 from cudf_polars.execute.errors import failure_of_rank, hide_secrets
 from cudf_polars.execute.exchange import RapidsmpfTransport
+from cudf_polars.execute.explain import explain_query
 from cudf_polars.execute.queries import Query
 from cudf_polars.execute.read_ahead import PrefetchBudget, prefetch_within
 from cudf_polars.execute.run import (
@@ -164,6 +165,16 @@ class Rank:
                 options=self._execution_options,
                 device=self._device,
             )
+
+    def explain(self, query: pl.LazyFrame | Query, optimizations: QueryOptFlags | None) -> str:
+        """Return the physical plan of a query without running it; no other rank takes part."""
+        return explain_query(
+            query,
+            self.comm.nranks,
+            optimizations=optimizations,
+            options=self._execution_options,
+            on_cpu=self._device.is_cpu,
+        )
 
     def run_all(
         self,

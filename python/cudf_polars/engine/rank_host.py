@@ -295,6 +295,15 @@ class RankHost:
 
         return self._captured(epoch, work)
 
+    def explain(self, epoch: int, query: PackedQuery) -> bytes:
+        """Return a reply with the physical plan of a query, from rank 0."""
+
+        def work() -> str:
+            rank, lf, flags = self._opened(query)
+            return rank.explain(lf, flags) if rank.comm.rank == 0 else ""
+
+        return self._captured(epoch, work)
+
     def open_batches(
         self, epoch: int, query: PackedQuery, chunk_size: int | None, maintain_order: bool
     ) -> bytes:

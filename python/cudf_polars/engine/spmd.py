@@ -210,6 +210,9 @@ class SPMDEngine(StreamingEngine):
         self._warn_of_equal_frames(outcome)
         return outcome.frame
 
+    def _explain(self, lf: pl.LazyFrame, optimizations: QueryOptFlags) -> str:
+        return self._open_rank("the engine").explain(lf, optimizations)
+
     def _run_all(
         self, lfs: Sequence[pl.LazyFrame], optimizations: QueryOptFlags
     ) -> list[pl.DataFrame] | None:

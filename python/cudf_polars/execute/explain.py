@@ -13,8 +13,14 @@ from cudf_polars.execute.bloom_filter import BloomFilter
 from cudf_polars.execute.keys import KeySet
 from cudf_polars.execute.measured import Size
 from cudf_polars.execute.options import ExecutionOptions
-from cudf_polars.execute.whole_queries import joins_that_grow
-from cudf_polars.lower.explain import explain_physical, explain_whole
+from cudf_polars.execute.queries import Query
+from cudf_polars.execute.whole_queries import (
+    joins_that_grow,
+    partition_plan,
+    read_sources,
+    read_unless_whole,
+)
+from cudf_polars.lower.explain import explain_physical, explain_whole, in_partitions
 from cudf_polars.lower.findings import KeyLimit, KeyShare, LookupKey
 from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.key_ranges import find_key_ranges
@@ -58,35 +64,60 @@ def _assumed_keys(materialized: Materialize, name: str, limit: KeyLimit) -> KeyS
 
 
 def explain_query(
-    lf: pl.LazyFrame,
+    query: pl.LazyFrame | Query,
     nranks: int,
     *,
     optimizations: pl.QueryOptFlags | None = None,
     options: ExecutionOptions | None = None,
+    on_cpu: bool = True,
 ) -> str:
-    """Return the physical plan of ``lf`` on ``nranks`` ranks without running it.
+    """Return the physical plan of a query on ``nranks`` ranks without running it.
+
+    Parameters
+    ----------
+    query
+        Its in-memory frames are this rank's; those of other ranks are taken to be like them.
+    on_cpu
+        Whether Polars computes, or GPUs do.
 
     Notes
     -----
     What a run decides by counted sizes is decided by estimates here, so a run may choose otherwise.
     """
-    if nranks == 1:
-        return explain_whole()
-
     options = ExecutionOptions() if options is None else options
-    plan = read_plan(lf, pl.QueryOptFlags() if optimizations is None else optimizations)
-    sizes = {number: size.scaled(nranks) for number, size in own_frames(plan).items()}
+    flags = pl.QueryOptFlags() if optimizations is None else optimizations
     footers = FileFooters()
+    if nranks == 1:
+        read = read_unless_whole(query, flags, options, footers, is_streamed=False) if on_cpu else None
+        if read is None:
+            if isinstance(query, pl.LazyFrame):
+                query.collect_schema()  # raises if it is wrong
+            return explain_whole()
+        plan = read.plan
+    else:
+        plan = query.plan if isinstance(query, Query) else read_plan(query, flags)
+        read_sources(plan, footers)
+    sizes = {number: size.scaled(nranks) for number, size in own_frames(plan).items()}
     joins = joins_that_grow(plan, options, nranks, footers, is_streamed=False)
+    split = partition_plan(plan, sizes, joins, options, nranks, footers, on_cpu=on_cpu)
+    assert split is not None, "there are footers"
+    settings = replace(options.settings(nranks, split.count, on_cpu=on_cpu), sample_least=math.inf)
+    if not (on_cpu and options.dynamic_planning):
+        settings = replace(settings, filter_keys=0)
     planner = AdaptivePlanner(
-        replace(options.settings(nranks), sample_least=math.inf),
+        settings,
         _Estimates(),
         footers=footers,
         text_cuts=functools.partial(nominal_cuts, nranks=nranks),
-        key_ranges=find_key_ranges(plan, footers, nranks),
+        key_ranges=find_key_ranges(plan, footers, nranks, split.ranges, split.cached_ranges),
         joined_rows={number: join.rows for number, join in joins.items()},
     )
-    text = explain_physical(planner.plan(plan, sizes))
+    physical = explain_physical(planner.plan(plan, sizes))
+    where = f"On {nranks} ranks" if nranks > 1 else "On one rank"
+    lines = [
+        f"{where}, by {'Polars' if on_cpu else 'GPUs'}, as estimated before a run.",
+        in_partitions(physical, split.count),
+    ]
     if planner.fallbacks:
-        text += "\nOn one rank: " + "; ".join(dict.fromkeys(planner.fallbacks))
-    return text
+        lines.append("On one rank: " + "; ".join(dict.fromkeys(planner.fallbacks)))
+    return "\n".join(lines)

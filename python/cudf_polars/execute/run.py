@@ -35,7 +35,7 @@ from cudf_polars.execute.whole_queries import (
     read_unless_whole,
     whole_query,
 )
-from cudf_polars.lower.explain import explain_physical, explain_whole
+from cudf_polars.lower.explain import explain_physical, explain_whole, in_partitions
 from cudf_polars.lower.fallback import report, warn_of_host_steps
 from cudf_polars.lower.footers import FileFooters
 from cudf_polars.lower.physical import Stream
@@ -110,9 +110,7 @@ class QueryOutcome:
         if self.physical is None:
             return explain_whole(self.whole)
         plan = explain_physical(self.physical, merge_facts(self.physical, self.facts))
-        if self.partitions == 1:
-            return plan
-        return f"Each rank works on {self.partitions} partitions of its rows, one after the other.\n{plan}"
+        return in_partitions(plan, self.partitions)
 
 
 def run_query(

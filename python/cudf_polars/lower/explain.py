@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cudf_polars.lower.physical import Local, Stream, walk
 
-__all__ = ["RunFacts", "RunOfWhole", "explain_physical", "explain_whole"]
+__all__ = ["RunFacts", "RunOfWhole", "explain_physical", "explain_whole", "in_partitions"]
 
 
 class RunFacts(Protocol):
@@ -69,6 +69,13 @@ def explain_whole(run: RunOfWhole | None = None) -> str:
     if run is None:
         return text
     return f"{text[:-1]}; {run.rows} rows, {_size(run.nbytes or 0)}, {run.seconds:.3f} s"
+
+
+def in_partitions(plan: str, count: int) -> str:
+    """Return the text of a plan whose ranks have so many partitions each."""
+    if count == 1:
+        return plan
+    return f"Each rank works on {count} partitions of its rows, one after the other.\n{plan}"
 
 
 def explain_physical(root: Stream, measured: Mapping[Stream, RunFacts] | None = None) -> str:

@@ -85,6 +85,14 @@ assert everyone(engine, mine.lazy().collect(engine=engine))["a"].to_list() == [r
 total = everyone(engine, mine.lazy().select(pl.sum("a")).collect(engine=engine))
 assert total.item() == 2 * sum(ranks)
 """,
+    "a query is explained before it runs": """
+totals = pl.scan_parquet(path).group_by("k").agg(pl.sum("v"))
+if engine.rank == engine.nranks - 1:  # one rank alone may ask
+    text = engine.explain(totals)
+    assert text.startswith("One fragment" if engine.nranks == 1 else f"On {engine.nranks} ranks, by Polars"), text
+    assert engine.nranks == 1 or "PARTIAL GROUPBY by k" in text
+    assert engine.explain(totals, physical=False) == totals.explain()
+""",
     "queries collected together": """
 totals = pl.scan_parquet(path).group_by("k").agg(pl.sum("v"))
 queries = [totals.sort("k"), totals.select(pl.max("v")), totals.sort("v", descending=True).head(3)]

@@ -38,6 +38,22 @@ def test_the_last_query_keeps_numbers_and_no_rows(engine):
     assert "; 3 rows, " in engine.last_query.explain()
 
 
+def test_a_query_is_explained_before_it_runs(engine, tmp_path):
+    assert engine.explain(QUERY) == "One fragment on one rank: the query as Polars runs it."
+    assert engine.explain(QUERY, physical=False) == QUERY.explain()
+    with pytest.raises(pl.exceptions.ColumnNotFoundError):
+        engine.explain(QUERY.select("no such column"))
+    options = StreamingOptions(target_partition_size=1000)
+    pl.DataFrame({"k": range(10_000)}).write_parquet(tmp_path / "t.parquet")
+    with SPMDEngine.from_options(options) as small:
+        text = small.explain(pl.scan_parquet(tmp_path / "t.parquet").unique())
+        assert text.startswith("On one rank, by Polars")
+        assert "partitions of its rows" in text
+        assert small.last_query is None
+    with pytest.raises(RuntimeError, match="shutdown"):
+        small.explain(QUERY)
+
+
 def test_collect_in_the_background(engine):
     assert_frame_equal(QUERY.collect(engine=engine, background=True).fetch_blocking(), ANSWER)
 

@@ -30,6 +30,7 @@ def _exchanges(text: str) -> list[str]:
 def test_group_by_is_aggregated_before_and_after_the_shuffle(scan: pl.LazyFrame, tmp_path: Path) -> None:
     text = explain_query(scan.group_by("a").agg(pl.col("b").sum()), 2, options=TINY)
     assert text.replace(str(tmp_path), "DIR") == (
+        "On 2 ranks, by Polars, as estimated before a run.\n"
         "1: MATERIALIZE (partial groups) -> arbitrary; about 10 rows, 160 B\n"
         "  PARTIAL GROUPBY by a\n"
         "    PARQUET SCAN DIR/t.parquet\n"
@@ -93,3 +94,26 @@ def test_fallback_is_named(scan: pl.LazyFrame) -> None:
 
 def test_one_rank_is_one_fragment(scan: pl.LazyFrame) -> None:
     assert explain_query(scan.sort("b"), 1) == "One fragment on one rank: the query as Polars runs it."
+
+
+def test_partitions_are_told_on_one_rank_and_on_several(scan: pl.LazyFrame) -> None:
+    for nranks in (1, 2):
+        text = explain_query(scan.sort("b"), nranks, options=ExecutionOptions(memory=64, small_limit=0))
+        assert re.search(r"Each rank works on \d+ partitions", text)
+        assert _exchanges(text) == ["RANGE EXCHANGE"]
+    assert explain_query(scan.sort("b"), 1, options=ExecutionOptions(memory=1 << 30)).startswith(
+        "One fragment"
+    )
+
+
+def test_joins_that_grow_are_shared(scan: pl.LazyFrame) -> None:
+    query = scan.join(scan.select("a", c="b"), on="a")
+    both, one = (
+        explain_query(query, 2, options=ExecutionOptions(broadcast_limit=limit)) for limit in (0, 10)
+    )
+    assert both.count("on every rank") == 2
+    assert one.count("on every rank") == 1
+
+
+def test_gpus_are_named(scan: pl.LazyFrame) -> None:
+    assert explain_query(scan.sort("b"), 2, options=TINY, on_cpu=False).startswith("On 2 ranks, by GPUs")

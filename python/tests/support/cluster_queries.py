@@ -28,7 +28,7 @@ ANSWER = totals(FRAME.lazy()).collect()
 
 
 def check_explain_of_two_ranks(engine: Any, table: Path, folder: Path) -> None:
-    """Check that the last query is explained with the least, mean and most rows of both ranks.
+    """Check that a query is explained before it runs, and then with the least, mean and most rows of both ranks.
 
     ``table`` is a Parquet file with the rows of ``FRAME``, half of its row groups for each rank.
     """
@@ -38,6 +38,12 @@ def check_explain_of_two_ranks(engine: Any, table: Path, folder: Path) -> None:
         return next(line for line in text.splitlines() if line.startswith("RESULT"))
 
     query = pl.scan_parquet(table).filter(pl.col("k") > 0)
+    before = engine.explain(totals(pl.scan_parquet(table)))
+    assert before.startswith("On 2 ranks, by Polars"), before
+    assert "GATHER to rank 0" in before, before
+    assert engine.last_query is None or engine.last_query.explain() != before
+    assert f"about {FRAME.height} rows" in engine.explain(FRAME.lazy().select("k"))
+    assert engine.explain(query, physical=False) == query.explain()
     query.collect(engine=engine)
     halves = [FRAME[:500].filter(pl.col("k") > 0).height, FRAME[500:].filter(pl.col("k") > 0).height]
     least, most = sorted(halves)

@@ -70,13 +70,15 @@ def sample_of_table(
         Whether rows whose key is null have equal ones.
     """
     if isinstance(table, DataFrameScan):
-        return _counted(
-            *(part.frame.select(columns) for part in _parts_of_frame(table)), nulls_equal=nulls_equal
-        )
+        try:
+            first, second = (part.frame.select(_numbered(columns)) for part in _parts_of_frame(table))
+            return _counted(first, second, nulls_equal=nulls_equal)
+        except _FAILURES:
+            return None  # of values that cannot be grouped, say
     if table.kind != "parquet" or not _can_be_sampled(table):
         return None
-    first, middle = ((path, *file_version(path)) for path in (table.paths[0], _middle(table)))
-    return _sample_of_files(first, middle, columns=tuple(columns), nulls_equal=nulls_equal)
+    start, middle = ((path, *file_version(path)) for path in (table.paths[0], _middle(table)))
+    return _sample_of_files(start, middle, columns=tuple(columns), nulls_equal=nulls_equal)
 
 
 def sample_of_steps(
@@ -97,21 +99,20 @@ def sample_of_steps(
     """
     if isinstance(table, Scan) and not _can_be_sampled(table):
         return None
-    keys = [to_expr(expr).alias(f"{i}") for i, expr in enumerate(exprs)]
+    keys = [to_expr(expr).alias(f"{place}") for place, expr in enumerate(exprs)]
     read = 0
     parts = []
     try:
         for part in _parts_of(table):
             parts.append(_taken_through(node, table, part).select(keys).collect(engine="streaming"))
             read += _ROWS if isinstance(part, Scan) else part.frame.height
+        left = sum(part.height for part in parts)
+        if not left:
+            return None
+        counted = _counted(*parts, nulls_equal=nulls_equal)
     except _FAILURES:
         return None
-    left = sum(part.height for part in parts)
-    if not left:
-        return None
-    return replace(
-        _counted(*parts, nulls_equal=nulls_equal), height=height * min(1.0, left / min(read, height))
-    )
+    return replace(counted, height=height * min(1.0, left / min(read, height)))
 
 
 def _taken_through(node: Node, table: Node, part: Node) -> pl.LazyFrame:
@@ -174,7 +175,7 @@ def _sample_of_files(
         parts = [
             pl.scan_parquet(str(path), glob=False, hive_partitioning=False)
             .slice(offset, _ROWS)
-            .select(columns)
+            .select(_numbered(columns))
             .collect(engine="streaming")
             for (path, *_), offset in ((first, 0), (middle, start))
         ]
@@ -183,10 +184,15 @@ def _sample_of_files(
         return None  # columns that come from paths, say
 
 
+def _numbered(columns: Sequence[str]) -> list[pl.Expr]:
+    """Return columns of a key, of which one may be there twice, named by their places."""
+    return [pl.col(name).alias(f"{place}") for place, name in enumerate(columns)]
+
+
 def _counted(first: pl.DataFrame, second: pl.DataFrame, *, nulls_equal: bool) -> KeySample:
-    keys = [f"{i}" for i in range(first.width)]
-    parts = [part.rename(dict(zip(part.columns, keys, strict=True))) for part in (first, second)]
-    rows = pl.concat([part.with_columns(first=pl.lit(number == 0)) for number, part in enumerate(parts)])
+    """Count the keys of two samples, whose columns are named by their places."""
+    keys = first.columns
+    rows = pl.concat([part.with_columns(first=pl.lit(part is first)) for part in (first, second)])
     known = rows if nulls_equal else rows.drop_nulls(keys)
     groups = known.group_by(keys).agg(
         pl.col("first").any().alias("in_first"),
@@ -213,7 +219,10 @@ def frequent_together(left: KeySample, right: KeySample) -> float:
     keys = ours.columns[:-1]
     if ours.select(keys).schema != theirs.select(keys).schema:
         return 0.0
-    both = ours.join(theirs, on=keys, how="inner", nulls_equal=True)
+    try:
+        both = ours.join(theirs, on=keys, how="inner", nulls_equal=True)
+    except _FAILURES:
+        return 0.0  # of a type that is no key
     return float((both.to_series(-2) * both.to_series(-1)).sum())
 
 

@@ -96,6 +96,21 @@ def test_in_memory_frames(nranks: int, table: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("nranks", [1, 2, 3])
+def test_a_column_that_is_a_key_twice(nranks: int, table: Path) -> None:
+    right = pl.scan_parquet(table).select("k", j="k", m="n")
+    rows = pl.read_parquet(table)
+    for options in (SHARED, PARTITIONED):
+        for left, whole in ((pl.scan_parquet(table), rows), (rows.lazy(), pl.concat([rows] * nranks))):
+            actual, _ = run(_twice(left, right), nranks, options)
+            expected = _twice(whole.lazy(), right).collect(engine="streaming")
+            compare_answers(actual, expected, ordered=False)
+
+
+def _twice(left: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyFrame:
+    return left.join(right, left_on=["k", "k"], right_on=["k", "j"], nulls_equal=True)
+
+
 def test_a_small_result_is_on_every_rank(table: Path) -> None:
     rows = pl.scan_parquet(table)
     few = rows.filter(pl.col("n") < 5)

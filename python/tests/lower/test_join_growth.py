@@ -184,6 +184,17 @@ def test_two_keys_have_more_values_than_one(tmp_path: Path) -> None:
     assert growth(table(LEFT, "v", 1000).join(table(RIGHT, "w", 1000), on=["k", "j"])) == 0
 
 
+@pytest.mark.parametrize("in_files", [True, False])
+def test_a_column_that_is_a_key_twice(sides: tuple[pl.LazyFrame, pl.LazyFrame], in_files: bool) -> None:
+    left, right = sides if in_files else [side.collect().lazy() for side in sides]
+    right = right.with_columns(j="k", x="w")
+    if not in_files:
+        right = right.collect().lazy()
+    joined = growth(left.join(right, left_on=["k", "k"], right_on=["k", "j"]))
+    assert ROWS / 4 < joined < 4 * ROWS
+    assert growth(left.join(right, left_on=["v", "v"], right_on=["w", "x"])) == 0
+
+
 def test_steps_before_a_join(sides: tuple[pl.LazyFrame, pl.LazyFrame]) -> None:
     left, right = sides
     assert growth(left.join(right.group_by("k").agg(W.sum()), on="k")) == 0

@@ -268,24 +268,27 @@ class _Growth:
                 sides.append(self._keys(child, names, rows))
         overlap = _overlap(*sides)
         distinct = max((keys.most for keys in sides if keys.is_exact), default=1.0)
-        if left * right * overlap / max(1.0, distinct) <= max(worth, _GROWS * max(left, right)):
+        few = max(worth, _GROWS * max(left, right))
+        if left * right * overlap / max(1.0, distinct) <= few:
             return 0.0
-        samples = [
-            self._sample(child, [key.expr for key in given], keys, nulls_equal=node.nulls_equal)
-            for child, given, keys in zip(node.children, (node.left_on, node.right_on), sides, strict=True)
-        ]
-        most, found = [], []
-        for keys, rows, sample in zip(sides, (left, right), samples, strict=True):
-            if sample is None:
-                most.append(keys.most)
-                found.append(rows)
-            else:
-                kept = rows if sample.height is None else sample.height
-                most.append(min(keys.most, sample.groups.groups(kept)))
-                found.append(kept * sample.with_key)
-        ours, theirs = samples
-        together = 0.0 if ours is None or theirs is None else frequent_together(ours, theirs)
-        return found[0] * found[1] * max(overlap / max(1.0, *most), together)
+        most, found, samples = 1.0, 1.0, []
+        # The side with fewer rows may have distinct keys: then the other one need not be read.
+        for side in sorted((0, 1), key=(left, right).__getitem__):
+            keys, rows = sides[side], (left, right)[side]
+            exprs = [key.expr for key in (node.left_on, node.right_on)[side]]
+            sample = self._sample(node.children[side], exprs, keys, nulls_equal=node.nulls_equal)
+            samples.append(sample)
+            values = keys.most
+            if sample is not None:
+                rows = rows if sample.height is None else sample.height
+                values = min(values, sample.groups.groups(rows))
+                rows *= sample.with_key
+                if not sample.frequent.height and left * right * overlap / max(1.0, values) <= few:
+                    return 0.0
+            most, found = max(most, values), found * rows
+        first, second = samples
+        together = 0.0 if first is None or second is None else frequent_together(first, second)
+        return found * max(overlap / most, together)
 
     def _keys(self, node: Node, names: Sequence[str], rows: float) -> _Keys:
         """Return what is known of some columns of ``node``, which has so many rows, as far as footers tell."""

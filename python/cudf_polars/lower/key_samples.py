@@ -13,9 +13,11 @@ from cudf_polars.lower.estimates import GroupCount
 from cudf_polars.lower.footers import FooterError, read_row_groups
 from cudf_polars.lower.scans import on_files
 from cudf_polars.plan.cloud import is_remote
+from cudf_polars.plan.dag import Plan
 from cudf_polars.plan.errors import CannotRebuild
 from cudf_polars.plan.expressions import Expr
 from cudf_polars.plan.file_versions import file_version
+from cudf_polars.plan.fingerprint import fingerprint
 from cudf_polars.plan.nodes import DataFrameScan, Node, Scan
 from cudf_polars.plan.rebuild import rebuild_node, to_lazyframe
 from cudf_polars.plan.rebuild_expressions import to_expr
@@ -27,6 +29,8 @@ _ROWS = 1 << 14
 _FREQUENT = 0.01
 """A key that so large a part of a sample has is counted by itself."""
 _CACHED = 1_000
+_kept: dict[tuple[object, ...], KeySample | None] = {}
+"""Samples of steps over files, by what was asked."""
 _FAILURES = (
     FooterError,
     CannotRebuild,
@@ -43,8 +47,8 @@ class KeySample:
 
     Attributes
     ----------
-    counts
-        The columns of the key, and how many rows of the samples have it (the last column).
+    frequent
+        The columns of the keys that many rows have, and the part of the rows that each has (the last column).
     with_key
         The part of the rows in which no key is null.
     groups
@@ -53,7 +57,7 @@ class KeySample:
         How many rows of the table the steps after it leave, as far as the samples tell; None: there are no steps.
     """
 
-    counts: pl.DataFrame
+    frequent: pl.DataFrame
     with_key: float
     groups: GroupCount
     height: float | None = None
@@ -97,8 +101,22 @@ def sample_of_steps(
     exprs
         The keys, of the columns of ``node``.
     """
-    if isinstance(table, Scan) and not _can_be_sampled(table):
+    if isinstance(table, DataFrameScan):
+        return _through_steps(node, table, height, exprs, nulls_equal=nulls_equal)
+    if not _can_be_sampled(table):
         return None
+    versions = [file_version(path) for path in (table.paths[0], _middle(table))]
+    asked = fingerprint(Plan(node)), repr(exprs), *versions, height, nulls_equal
+    if asked not in _kept:
+        if len(_kept) >= _CACHED:
+            _kept.clear()
+        _kept[asked] = _through_steps(node, table, height, exprs, nulls_equal=nulls_equal)
+    return _kept[asked]
+
+
+def _through_steps(
+    node: Node, table: Scan | DataFrameScan, height: float, exprs: Sequence[Expr], *, nulls_equal: bool
+) -> KeySample | None:
     keys = [to_expr(expr).alias(f"{place}") for place, expr in enumerate(exprs)]
     read = 0
     parts = []
@@ -200,8 +218,9 @@ def _counted(first: pl.DataFrame, second: pl.DataFrame, *, nulls_equal: bool) ->
         pl.len().alias("rows"),
     )
     times = groups.get_column("rows")
+    part = pl.col("rows") / max(1, known.height)
     return KeySample(
-        groups.select(*keys, "rows"),
+        groups.select(*keys, part).filter(pl.col("rows") >= _FREQUENT),
         known.height / max(1, rows.height),
         GroupCount(
             float(known.height),
@@ -215,7 +234,7 @@ def _counted(first: pl.DataFrame, second: pl.DataFrame, *, nulls_equal: bool) ->
 
 def frequent_together(left: KeySample, right: KeySample) -> float:
     """Return the part of the pairs of rows that have the same key of those that are frequent on both sides."""
-    ours, theirs = _frequent(left), _frequent(right)
+    ours, theirs = left.frequent, right.frequent
     keys = ours.columns[:-1]
     if ours.select(keys).schema != theirs.select(keys).schema:
         return 0.0
@@ -224,9 +243,3 @@ def frequent_together(left: KeySample, right: KeySample) -> float:
     except _FAILURES:
         return 0.0  # of a type that is no key
     return float((both.to_series(-2) * both.to_series(-1)).sum())
-
-
-def _frequent(sample: KeySample) -> pl.DataFrame:
-    """Return the frequent keys with the part of the rows that each has."""
-    part = pl.last() / max(1.0, sample.groups.rows)
-    return sample.counts.filter(part >= _FREQUENT).with_columns(part)

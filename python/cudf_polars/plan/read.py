@@ -80,7 +80,8 @@ def read_plan(
         Which optimisations Polars may make; all when ``None``.
     to_be_rebuilt
         Whether each node is checked to have the schema that Polars gave it when it is rebuilt, which is a third of the
-        time that reading takes.
+        time that reading takes, and whether the options that Polars does not show (``validate`` of joins) are looked
+        up, for which the query is serialised with its data frames.
 
     Returns
     -------
@@ -128,6 +129,10 @@ def read_traverser(traverser: Any) -> nodes.Node:
         return _read_view(traverser, lambda: DslFacts(False, {}), lambda: True, None)
     except (Unreadable, CannotRebuild, RecursionError) as e:
         raise UnreadablePlanError(str(e)) from e
+
+
+_NOT_LOOKED_UP = DslFacts(False, {})
+"""Stands for what the views leave out where only sizes are asked for."""
 
 
 class _Reader:
@@ -212,7 +217,8 @@ class _Reader:
     # --- what the views leave out ----------------------------------------------------------------------
 
     def _dsl_facts_if_needed(self) -> DslFacts:
-        return self._dsl_facts
+        # To find them, the query is serialised, with its data frames.
+        return self._dsl_facts if self._to_be_rebuilt else _NOT_LOOKED_UP
 
     @cached_property
     def _dsl_facts(self) -> DslFacts:

@@ -89,6 +89,21 @@ with tempfile.TemporaryDirectory() as folder:
         ),
     ),
     Known(
+        name="reversed lists that are all null, written to a file",
+        kinds=("we raise where Polars answers",),
+        detail=r"to_arrow\(\) conversion failed: cannot convert \(Null\)",
+        text=r"reverse\(\)",
+        reason="Of lists that are all null, reverse() gives lists of nulls, as which no sink of Polars can write them.",
+        reproduction=raises(
+            "import io\n"
+            "file = io.BytesIO()\n"
+            "pl.DataFrame({'l': [None] * 3}, schema={'l': pl.List(pl.Int64)}).write_parquet(file)\n"
+            "lf = pl.scan_parquet(file.getvalue()).select(pl.all().reverse())\n",
+            "lf.sink_parquet(io.BytesIO())",
+            "InvalidOperationError",
+        ),
+    ),
+    Known(
         name="an error in rows that a slice drops",
         kinds=("we answer where Polars raises",),
         detail=r"conversion from",

@@ -97,7 +97,7 @@ with tempfile.TemporaryDirectory() as folder:
         reproduction=raises(
             "import io\n"
             "file = io.BytesIO()\n"
-            "pl.DataFrame({'l': [None] * 3}, schema={'l': pl.List(pl.Int64)}).write_parquet(file)\n"
+            "pl.DataFrame({'l': [None] * 18}, schema={'l': pl.List(pl.Int64)}).write_parquet(file, row_group_size=7)\n"
             "lf = pl.scan_parquet(file.getvalue()).select(pl.all().reverse())\n",
             "lf.sink_parquet(io.BytesIO())",
             "InvalidOperationError",

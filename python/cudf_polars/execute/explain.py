@@ -102,8 +102,6 @@ def explain_query(
     split = partition_plan(plan, sizes, joins, options, nranks, footers, on_cpu=on_cpu)
     assert split is not None, "there are footers"
     settings = replace(options.settings(nranks, split.count, on_cpu=on_cpu), sample_least=math.inf)
-    if not (on_cpu and options.dynamic_planning):
-        settings = replace(settings, filter_keys=0)
     planner = AdaptivePlanner(
         settings,
         _Estimates(),

@@ -230,14 +230,14 @@ class ExecutionOptions:
 
     @property
     def whole_bytes(self) -> float:
-        """The most bytes that a table may have, or the result of a join, which one rank has in one piece."""
+        """The largest table or join result, in bytes, that one rank processes without partitions."""
         if self.partitions or not (self.target_partition_size or self.memory):
             return math.inf
         return self.target_partition_size or self.memory / _MEMORY_OF_TABLE
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of a join's result that ranks rather share than make, each of them or one of them, by themselves."""
+        """A join with a result of more bytes is distributed over the ranks, even if each could compute all of it."""
         return self.broadcast_limit or _BROADCAST_LIMIT
 
     @property
@@ -275,6 +275,8 @@ class ExecutionOptions:
 
     def settings(self, nranks: int, partitions: int = 1, *, on_cpu: bool = True) -> Settings:
         """Return what the planner decides by, where exchanges split a rank's rows into so many partitions."""
+        # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
+        finds_keys = on_cpu and self.dynamic_planning
         return Settings(
             nranks=nranks,
             partitions=partitions,
@@ -285,11 +287,11 @@ class ExecutionOptions:
             small_limit=self._small_limit(partitions),
             read_everywhere_limit=self.read_everywhere_limit,
             head_limit=self.head_limit,
-            filter_keys=self.filter_keys,
+            filter_keys=self.filter_keys if finds_keys else 0,
             bloom_filter_bytes=self._bloom_filter_bytes,
             filter_limit=self._of_memory(_FILTER_LIMIT),
             filter_share=self.filter_share,
             filter_least=self.filter_least,
-            sample_least=self.sample_least if self.dynamic_planning else math.inf,
+            sample_least=self.sample_least if finds_keys else math.inf,
             fallback_mode=self.fallback_mode,
         )

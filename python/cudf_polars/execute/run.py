@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -578,9 +577,6 @@ def _plan_together(
     key_ranges = agree_on_key_ranges(
         plan, footers, executor.allgather_bytes, nranks, partitions.ranges, partitions.cached_ranges
     )
-    if not (device.is_cpu and options.dynamic_planning):
-        # On a GPU, joins are faster than sets of keys that come from the host; without counts, there are no keys.
-        settings = replace(settings, filter_keys=0, sample_least=math.inf)
     planner = AdaptivePlanner(
         settings,
         RankFindings(executor, counts=options.dynamic_planning),

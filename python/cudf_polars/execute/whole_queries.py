@@ -58,8 +58,8 @@ def read_unless_whole(
     if not options.may_partition:
         return None
     try:
-        # Without what rebuilding needs, a plan is read in two thirds of the time; and Polars counts the rows of files
-        # in less time than it takes to read their footers.
+        # The first check is cheap: the plan is read without what only a rebuild needs, and Polars counts the rows of
+        # the files, which is faster than reading all of their footers.
         plan = (
             query.plan if isinstance(query, Query) else read_plan(query, optimizations, to_be_rebuilt=False)
         )
@@ -78,7 +78,7 @@ def read_unless_whole(
 
 
 def whole_query(query: pl.LazyFrame | Query) -> pl.LazyFrame:
-    """Return the user's own query, which costs what Polars costs."""
+    """Return the query as Polars can run it: the user's own lazy frame, or the plan that was read."""
     return to_lazyframe(query.plan.root) if isinstance(query, Query) else query
 
 

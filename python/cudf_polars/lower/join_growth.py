@@ -1,4 +1,4 @@
-"""Joins that give many times the rows of their sides: what one rank has to know before it runs a query.
+"""Joins whose result has many times the rows of their inputs, estimated before a query runs.
 
 Tables that fit in memory may have a join that does not. How many rows it gives follows from how many values its keys
 have: of numbers and dates, footers bound them; of other keys, and where no side's keys are distinct, samples of the
@@ -59,7 +59,7 @@ whose values are all there. Those of hashes and of points in time lie further ap
 
 @dataclass(frozen=True)
 class GrowingJoin:
-    """A join that is expected to give several times the rows of its sides.
+    """A join whose result is expected to have several times the rows of its inputs.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class _Growth:
                     case Sort():
                         keeps = node.slice is None
                     case Join():
-                        # One side waits for the other, in a table; that there are fewer of its rows is not known.
+                        # The build side is kept in a hash table. Which side Polars builds from is estimated.
                         keeps = kept[number] or place != self._streamed_side(node)
                     case _ if is_row_step(node):
                         keeps = kept[number]
@@ -205,7 +205,7 @@ class _Growth:
         return kept
 
     def _streamed_side(self, node: Join) -> int | None:
-        """Return the side of a join whose rows pass while those of the other wait: the one with more of them."""
+        """Return the probe side of a join, which is taken to be the side with more rows; ``None``: both are kept."""
         if node.how in ("asof", "ie"):
             return None
         left, right = (self._rows[self._number(child)] for child in node.children)

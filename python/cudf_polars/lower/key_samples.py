@@ -233,7 +233,7 @@ def _counted(first: pl.DataFrame, second: pl.DataFrame, *, nulls_equal: bool) ->
 
 
 def frequent_together(left: KeySample, right: KeySample) -> float:
-    """Return the part of the pairs of rows that have the same key of those that are frequent on both sides."""
+    """Return the fraction of all pairs of rows that match by a key which is frequent in both samples."""
     ours, theirs = left.frequent, right.frequent
     keys = ours.columns[:-1]
     if ours.select(keys).schema != theirs.select(keys).schema:
